@@ -99,8 +99,6 @@ pub use proxy_engine::{
 pub use sysctl::Sysctl;
 #[cfg(any(feature = "iptables", feature = "nftables"))]
 pub use vipline_evaluate as evaluator;
-#[cfg(feature = "kernelspace")]
-pub use vipline_hcn as hcn;
 #[cfg(feature = "iptables")]
 pub use vipline_iptables as iptables;
 #[cfg(any(feature = "iptables", feature = "nftables"))]

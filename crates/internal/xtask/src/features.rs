@@ -13,10 +13,7 @@ use crate::process::{display, execute};
 ///
 /// Other steps build the workspace with all features.
 const SETS: &[(&str, &[&str])] = &[
-    (
-        "proxy-core",
-        &["", "nftables", "iptables", "ipvs", "kernelspace"],
-    ),
+    ("proxy-core", &["", "nftables", "iptables", "ipvs"]),
     ("proxy-engine", &["", "evaluate"]),
     ("vipline-conntrack", &[""]),
     ("vipline-evaluate", &["", "iptables", "ipvs"]),

@@ -28,11 +28,10 @@ const CHECKS: &[&[&str]] = &[
         "--features=memory",
     ],
     &[
-        "--package=proxy-core",
+        "--package=proxy-engine",
+        "--package=proxy-kernelspace",
         "--lib",
         "--examples",
-        "--no-default-features",
-        "--features=kernelspace",
     ],
     &[
         "--package=vipline-kube-source",

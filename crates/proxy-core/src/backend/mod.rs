@@ -23,11 +23,6 @@ pub mod iptables;
 #[cfg(feature = "ipvs")]
 pub mod ipvs;
 
-// The engine of Windows nodes: not in the list of `mode.rs`, because `Config::open` opens
-// a kernel of Linux.
-#[cfg(feature = "kernelspace")]
-pub mod kernelspace;
-
 #[cfg(feature = "nftables")]
 pub mod nftables;
 

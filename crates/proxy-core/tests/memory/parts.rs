@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use proxy_core::backend::{iptables, ipvs, kernelspace, nftables};
+use proxy_core::backend::{iptables, ipvs, nftables};
 use proxy_core::{Config, Context, Engine, Event, Family, Intervals, Planner, PortObjects, Report};
 use vipline_reconcile::Edit;
 use vipline_service_model::arbitrary::Dice;
@@ -270,7 +270,7 @@ fn a_service_at_the_limit_leaves_the_chain_of_all_services_in_one_sync() {
 
 #[test]
 fn other_services_do_not_wait_for_many_addresses_on_windows_nodes() {
-    assert_bounded::<kernelspace::Planner>(2_000, 1);
+    assert_bounded::<proxy_kernelspace::Planner>(2_000, 1);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Result, anyhow};
-use proxy_core::backend::kernelspace::{Hns, Planner, Settings};
 use proxy_core::{Config, Engine, Family};
+use proxy_kernelspace::{Hns, Planner, Settings};
 use vipline_hcn::{Endpoint, Features, Id, Memory, Network, Service, Version};
 use vipline_service_model::parse_address;
 

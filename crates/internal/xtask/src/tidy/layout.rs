@@ -31,7 +31,7 @@ const MODE_FILES: [&str; 5] = [
 const MODES: [&str; 4] = [
     "crates/proxy-core/src/backend/iptables/",
     "crates/proxy-core/src/backend/ipvs/",
-    "crates/proxy-core/src/backend/kernelspace/",
+    "crates/proxy-kernelspace/src/",
     "crates/proxy-nftables/src/",
 ];
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use proxy_core::Engine;
-use proxy_core::backend::kernelspace::{Planner, Settings as HnsSettings};
+use proxy_kernelspace::{Planner, Settings as HnsSettings};
 use tracing::{info, warn};
 use vipline_hcn::Service;
 use vipline_kube_source::WatchMode;

@@ -1,6 +1,6 @@
 //! Several load balancers with one frontend.
 
-use proxy_core::Family;
+use proxy_engine::Family;
 use vipline_hcn::{
     Call, Distribution, HResult, Id, LoadBalancer, LoadBalancerFlags, PortMapping, Protocol, Query,
     Service, Version,
@@ -79,7 +79,7 @@ fn all_load_balancers_of_a_deleted_service_are_deleted() {
     add(&hns, &planned, BOTH_ENDS);
     let deleted = vipline_service_model::ObjectName::new("ns1", "svc1");
     node.engine
-        .apply(proxy_core::Event::ServiceDeleted(deleted));
+        .apply(proxy_engine::Event::ServiceDeleted(deleted));
     node.sync();
     assert_eq!(load_balancers(&hns), []);
 }

@@ -8,11 +8,9 @@ use vipline_hcn::{self as hcn, Id, LoadBalancerFlags};
 use vipline_reconcile::Keyed;
 use vipline_service_model::{Family, Transport};
 
-use crate::backend::kernelspace::plan::names::is_own;
-use crate::backend::kernelspace::plan::object::{
-    Endpoint, EndpointKind, Key, LoadBalancer, Object,
-};
-use crate::backend::kernelspace::settings::Settings;
+use crate::plan::names::is_own;
+use crate::plan::object::{Endpoint, EndpointKind, Key, LoadBalancer, Object};
+use crate::settings::Settings;
 
 /// An endpoint of HNS.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use proxy_core::Family;
+use proxy_engine::Family;
 use vipline_hcn::{Endpoint, Id, LoadBalancer, PortMapping, Protocol, Version};
 
 use crate::node::{Node, SharedHns, l2bridge, settings};

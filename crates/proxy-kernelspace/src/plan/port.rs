@@ -8,9 +8,9 @@ use vipline_service_model::{Endpoint, Family, ServicePort};
 use super::endpoint::{needs_node_as_source, remote, vip};
 use super::object::{LoadBalancer, Object};
 use super::selection::{is_local_dsr, select};
-use crate::Fragment;
-use crate::backend::kernelspace::Settings;
-use crate::{Address, AddressKind, Context, PortObjects};
+use crate::Settings;
+use proxy_engine::Fragment;
+use proxy_engine::{Address, AddressKind, Context, PortObjects};
 
 /// Returns the objects of a service port.
 ///

@@ -3,7 +3,7 @@
 use vipline_hcn::Features;
 use vipline_service_model::{Endpoint, ServicePort};
 
-use crate::backend::kernelspace::Settings;
+use crate::Settings;
 
 /// The endpoints of a service port.
 pub(super) struct Selection {

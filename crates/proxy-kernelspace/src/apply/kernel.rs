@@ -11,10 +11,8 @@ use vipline_reconcile::{Cause, Edit, Keyed, Reason, Rejection, Target};
 use vipline_service_model::Family;
 
 use super::installed::Installed;
-use crate::backend::kernelspace::plan::object::{
-    Endpoint, EndpointKind, Key, LoadBalancer, Object,
-};
-use crate::backend::kernelspace::settings::Settings;
+use crate::plan::object::{Endpoint, EndpointKind, Key, LoadBalancer, Object};
+use crate::settings::Settings;
 
 /// HNS as a target of edits of one family.
 ///
@@ -375,21 +373,21 @@ impl<S: Service> Hns<S> {
 
 impl<S: Service> Target for Hns<S> {
     type Object = Object;
-    type Error = crate::Error;
+    type Error = proxy_engine::Error;
 
-    fn dump(&mut self) -> Result<Vec<Object>, crate::Error> {
+    fn dump(&mut self) -> Result<Vec<Object>, proxy_engine::Error> {
         self.read_all().map_err(of_hns)
     }
 
-    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<Vec<Rejection>, crate::Error> {
+    fn commit(&mut self, edits: &[Edit<Object>]) -> Result<Vec<Rejection>, proxy_engine::Error> {
         self.write_all(edits).map_err(of_hns)
     }
 }
 
 /// Returns the error of a sync.
-fn of_hns(error: Error) -> crate::Error {
+fn of_hns(error: Error) -> proxy_engine::Error {
     match error.code() {
-        Some(HResult::E_ACCESSDENIED) => crate::Error::custom_permanent(error),
-        _ => crate::Error::custom(error),
+        Some(HResult::E_ACCESSDENIED) => proxy_engine::Error::custom_permanent(error),
+        _ => proxy_engine::Error::custom(error),
     }
 }

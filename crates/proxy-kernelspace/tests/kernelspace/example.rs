@@ -1,6 +1,6 @@
 //! The example `hns-proxy`.
 
-use proxy_core::Family;
+use proxy_engine::Family;
 use serde_json::{Value, json};
 use vipline_hcn::{Memory, Network, NetworkType, Protocol, Service, Version};
 

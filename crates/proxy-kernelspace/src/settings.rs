@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use vipline_hcn::{Endpoint, Features, Network, NetworkPolicy, RemoteSubnetRoutePolicy};
 use vipline_service_model::Family;
 
-use crate::Error;
+use proxy_engine::Error;
 
 /// Settings of mode kernelspace.
 ///

@@ -3,8 +3,8 @@
 use vipline_service_model::Family;
 
 use super::object::{Endpoint, EndpointKind, Object};
-use crate::Context;
-use crate::backend::kernelspace::Settings;
+use crate::Settings;
+use proxy_engine::Context;
 
 /// Returns the source VIP of an overlay network.
 ///

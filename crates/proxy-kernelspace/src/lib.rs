@@ -14,9 +14,9 @@
 //!   └ load balancer IP       the same, and its health check              load_balancer_ip
 //! ```
 //!
-//! Use it with [`Engine::with_kernels`](crate::Engine::with_kernels): [`Planner`] plans,
+//! Use it with [`Engine::with_kernels`](proxy_engine::Engine::with_kernels): [`Planner`] plans,
 //! and [`Hns`] applies the plan to a [`Service`](vipline_hcn::Service) of vipline-hcn. The
-//! mode is not a [`Mode`](crate::Mode), because the engine opens kernels of Linux only.
+//! mode is none of those that `proxy_core::Mode` names, because these open kernels of Linux.
 //!
 //! # Differences to upstream
 //!
@@ -31,7 +31,9 @@
 //!   endpoints as local if HNS has their address on this node.
 //! - Remote endpoints that another program made are used, and never deleted.
 //! - A ready endpoint that terminates, with `publishNotReadyAddresses`, counts as not ready.
-//! - If Services claim one address, [`AddressKind`](crate::AddressKind) and age decide.
+//! - If Services claim one address, [`AddressKind`](proxy_engine::AddressKind) and age decide.
+
+#![forbid(unsafe_code)]
 
 mod plan;
 
@@ -43,3 +45,8 @@ pub use self::apply::kernel::Hns;
 pub use self::plan::Planner;
 pub use self::plan::object::{Endpoint, EndpointKind, Key, LoadBalancer, Object};
 pub use self::settings::{RemoteSubnet, Settings};
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -2,8 +2,7 @@
 //!
 //! ```sh
 //! kubectl get services,endpointslices,nodes --all-namespaces --output json |
-//!     cargo run -p proxy-core --no-default-features --features kernelspace \
-//!     --example hns-proxy -- cbr0 node-1
+//!     cargo run -p proxy-kernelspace --example hns-proxy -- cbr0 node-1
 //! ```
 //!
 //! The arguments are the names of the network and of the node. Load balancers of Services
@@ -20,8 +19,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use std::{env, io};
 
-use proxy_core::backend::kernelspace::{Hns, Planner, Settings};
-use proxy_core::{Engine, EngineConfig, Event, Family, Report};
+use proxy_engine::{Config, Engine, Event, Family, Report};
+use proxy_kernelspace::{Hns, Planner, Settings};
 use serde_json::Value;
 use vipline_hcn::{Features, LoadBalancer, Query, Service};
 
@@ -72,7 +71,7 @@ pub(crate) fn run<S: Service + Send + 'static>(
         return Err("overlay networks need a source VIP, which this program does not set".into());
     }
     settings.features = hns.features()?;
-    let mut config = EngineConfig::new(node);
+    let mut config = Config::new(node);
     if !settings.features.contains(Features::IPV6_DUAL_STACK) {
         config = config.with_families([Family::V4]);
     }

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use proxy_core::backend::kernelspace::{Hns, Planner, Settings};
-use proxy_core::{Config, Engine, Event, Family, Report};
+use proxy_engine::{Config, Engine, Event, Family, Report};
+use proxy_kernelspace::{Hns, Planner, Settings};
 use vipline_hcn::{Endpoint, Memory, Network, Service, Version};
 use vipline_service_model::api;
 
@@ -73,8 +73,7 @@ impl Node {
     pub(crate) fn new(hns: &SharedHns, families: &[Family], settings: &Settings) -> Self {
         let config = Config::new(NODE).with_families(families);
         let kernel = |family| Hns::new(Arc::clone(&hns.0), NETWORK, family, settings.clone());
-        let mut engine =
-            Engine::with_kernels(config.engine, Planner::new(settings.clone()), kernel);
+        let mut engine = Engine::with_kernels(config, Planner::new(settings.clone()), kernel);
         let node_address = |address: &str| api::NodeAddress {
             kind: "InternalIP".into(),
             address: address.into(),

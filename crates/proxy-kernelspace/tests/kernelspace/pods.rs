@@ -1,6 +1,6 @@
 //! Pods that start while the proxy runs.
 
-use proxy_core::Family;
+use proxy_engine::Family;
 use vipline_hcn::{Endpoint, Version};
 
 use crate::node::{Node, SharedHns, l2bridge, settings};

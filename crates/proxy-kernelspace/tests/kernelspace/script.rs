@@ -1,7 +1,7 @@
 //! Runs a case: commands, and the expected state and calls of HNS after each sync.
 
-use proxy_core::backend::kernelspace::Settings;
-use proxy_core::{Event, Family};
+use proxy_engine::{Event, Family};
+use proxy_kernelspace::Settings;
 use serde_json::{Value, json};
 use vipline_hcn::{Call, Endpoint, HResult, Id, LoadBalancer, Memory, Version};
 use vipline_service_model::{ObjectName, api};

@@ -1,8 +1,8 @@
 //! Random histories: the state after many changes is the state of a start.
 
-use proxy_core::Event;
-use proxy_core::Family;
-use proxy_core::backend::kernelspace::Settings;
+use proxy_engine::Event;
+use proxy_engine::Family;
+use proxy_kernelspace::Settings;
 use vipline_hcn::{Call, Endpoint, HResult, Version};
 use vipline_service_model::ObjectName;
 use vipline_service_model::arbitrary::Dice;

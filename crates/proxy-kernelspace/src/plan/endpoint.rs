@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use super::names::mac;
 use super::object::{Endpoint, EndpointKind, Object};
-use crate::Context;
-use crate::backend::kernelspace::Settings;
+use crate::Settings;
+use proxy_engine::Context;
 
 /// Returns an endpoint of another node.
 ///

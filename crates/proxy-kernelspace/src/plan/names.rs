@@ -22,7 +22,7 @@ pub(super) fn mac(address: IpAddr) -> String {
 
 /// Returns whether a remote endpoint with a MAC address belongs to this mode. VIP
 /// endpoints have the MAC address of the host.
-pub(in crate::backend::kernelspace) fn is_own(mac: &str, address: IpAddr, host_mac: &str) -> bool {
+pub(crate) fn is_own(mac: &str, address: IpAddr, host_mac: &str) -> bool {
     let is_host = !host_mac.is_empty() && same(mac, host_mac);
     is_host || same(mac, &self::mac(address))
 }

@@ -17,7 +17,7 @@ use vipline_service_model::{Family, ServicePort};
 
 use self::object::Object;
 use super::Settings;
-use crate::{Context, PortObjects, backend};
+use proxy_engine::{Context, PortObjects};
 
 /// The planner of mode kernelspace.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,7 +35,7 @@ impl Planner {
     }
 }
 
-impl backend::Planner for Planner {
+impl proxy_engine::Planner for Planner {
     type Object = Object;
 
     /// HNS takes several milliseconds for each load balancer.
