@@ -12,8 +12,8 @@ use vipline_iptables::Tables;
 use vipline_nftables::expression::{ip_saddr, tcp_dport};
 use vipline_nftables::statement::{accept, counter};
 use vipline_nftables::{
-    BaseChain, Chain, ChainType, Client, Datatype, Edit, Family, Hook, Name, Object, Rule, Set,
-    TableId, Transaction,
+    BaseChain, Chain, ChainType, Client, Datatype, Edit, Family, Hook, Name, Object, Rule,
+    RulePosition, Set, TableId, Transaction,
 };
 
 fn main() -> ExitCode {
@@ -51,22 +51,23 @@ fn add_elements() -> Outcome<()> {
 }
 
 fn add_rules() -> Outcome<()> {
+    let (table, mut client) = (table()?, Client::open()?);
     let base = BaseChain::new(ChainType::Filter, Hook::Input, 0);
-    let chain = Chain::new(table()?, Name::new(jobs::CHAIN)?).with_base(base);
-    let rules = jobs::rules().map(|(source, port)| {
+    let chain = Chain::new(table.clone(), Name::new(jobs::CHAIN)?).with_base(base);
+    // One transaction, which keeps only the messages.
+    let mut batch = client.batch(None);
+    batch.add_chain(&chain);
+    for (source, port) in jobs::rules() {
         let statements = [
             ip_saddr().is(source),
             tcp_dport().is(port),
             counter(),
             accept(),
         ];
-        Rule::new(Family::Ip, statements)
-    });
-    add(vec![
-        chain
-            .with_rules(rules.collect::<Result<Vec<_>, _>>()?)
-            .into(),
-    ])
+        let rule = Rule::new(Family::Ip, statements)?;
+        batch.add_rule(&table, &chain.name, RulePosition::Tail, &rule);
+    }
+    Ok(client.commit_batch(batch)?)
 }
 
 fn read_rules() -> Outcome<()> {
