@@ -52,7 +52,7 @@ pub enum Error {
         /// The rejected operations with their reasons, separated by semicolons.
         reasons: String,
     },
-    /// The kernel accepted an invalid table, so `Mode::probe` of proxy-core cannot check the kernel.
+    /// The kernel accepted an invalid table, so the check of a mode says nothing.
     #[error("the kernel accepted an invalid table; the check is not possible")]
     ProbeAccepted,
     /// An operation failed.

@@ -1,6 +1,7 @@
 //! Reasons why a client reaches a Service or does not, from the objects of the API alone.
 //!
-//! [`Scene::find`] answers a [`Question`] with a [`Finding`]: the service port, the endpoints, and the field of the API that decides. It does not
+//! [`Scene::find`] answers a [`Question`] with a [`Finding`]: the service port, the endpoints,
+//! and the field of the API that decides. It does not
 //! depend on rules, so a comparison with an evaluation of rules finds errors of either.
 
 mod question;

@@ -55,7 +55,7 @@ pub struct Engine {
     compared: Option<Duration>,
     /// Addresses of the node's interfaces; empty while they are unknown.
     addresses: Vec<IpAddr>,
-    /// Detects changes by other processes; `None` with the caller's own kernels.
+    /// Detects changes by other processes; `None` without [`with_watch`](Self::with_watch).
     watch: Option<Box<dyn Watch>>,
     /// Detected changes that no sync has repaired yet.
     drift: BTreeMap<Family, Drift>,
@@ -150,8 +150,7 @@ impl Engine {
     ///
     /// Every listener costs the kernel work at each commit, so call this function after
     /// the first sync. Call it in the network namespace in which the engine was
-    /// opened. For an engine without a
-    /// [watch](Self::with_watch) this function does nothing.
+    /// opened. For an engine without a [watch](Self::with_watch) this function does nothing.
     ///
     /// # Errors
     ///
